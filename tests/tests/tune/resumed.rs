@@ -1,6 +1,5 @@
 //! Histories: a loop that was stopped goes on as if it had not been.
 
-use std::collections::BTreeMap;
 use std::fs;
 
 use tools::tune::evolve::{Asked, begun, evolve};
@@ -31,7 +30,7 @@ fn what_was_stopped_goes_on_as_if_it_had_not_been() {
         let (whole, state) = run(&mut subject, ASKED);
         let (part, _) = run(&mut subject, Asked { rounds: stopped, ..ASKED });
         part.write(&path).expect("writable");
-        let mut found = History::open(&path, &BTreeMap::new()).expect("readable").expect("it is there");
+        let mut found = History::open(&path).expect("readable").expect("it is there");
         assert_eq!(found, part, "what is read is what was written");
         let other = evolve(&mut subject, ASKED, &mut found, |_| Ok(())).expect("it runs");
         assert_eq!((found, other), (whole, state), "stopped after {stopped}");
@@ -49,7 +48,7 @@ fn each_round_is_in_the_file() {
     evolve(&mut subject, ASKED, &mut history, |history| {
         history.write(&path)?;
         rounds += 1;
-        let found = History::open(&path, &identity())?.expect("it is there");
+        let found = History::open(&path)?.expect("it is there");
         assert_eq!((found.rounds.len(), fs::read_dir(folder.path()).expect("a folder").count()), (rounds, 1));
         Ok(())
     })
@@ -63,11 +62,12 @@ fn a_history_of_something_else_is_refused() {
     let (path, _) = written(folder.path());
     let mut other = identity();
     other.insert("device".to_owned(), "another".to_owned());
-    let error = History::open(&path, &other).expect_err("it is of another device").to_string();
+    let found = History::open(&path).expect("readable").expect("it is there");
+    let error = found.require(&path, &other).expect_err("it is of another device").to_string();
     assert!(error.contains("another device: this, and now it is another"), "{error}");
     other = identity();
     other.remove("operator");
-    assert!(History::open(&path, &other).expect_err("of more").to_string().contains("linear_head"));
+    assert!(found.require(&path, &other).expect_err("of more").to_string().contains("linear_head"));
 }
 
 /// A flag as the document's listing computes it is inverted, and does not fit the scores.
@@ -90,9 +90,9 @@ fn what_is_no_history_is_refused() {
     let text = fs::read_to_string(&path).expect("readable");
     for damaged in ["", "{}", &text[..text.len() / 2], &text.replace("\"schema\": 1", "\"schema\": 2")] {
         fs::write(&path, damaged).expect("writable");
-        let error = History::open(&path, &identity()).expect_err("it is none");
+        let error = History::open(&path).expect_err("it is none");
         assert!(error.to_string().contains("history.json") && error.advice().is_some(), "{error}");
     }
     let nowhere = folder.path().join("none/history.json");
-    assert!(History::open(&nowhere, &identity()).expect_err("no such folder").to_string().contains("none"));
+    assert!(History::open(&nowhere).expect_err("no such folder").to_string().contains("none"));
 }

@@ -63,6 +63,7 @@ impl Tune {
         let step = self.sizes.step(&config)?;
         let work = self.named(&config)?;
         let (json, output) = self.reporting.begin(output)?;
+        let found = self.history.as_deref().map(History::open).transpose()?.flatten();
         let gpu = self.timing.open()?;
         let device = gpu.name().to_owned();
         let measure = match gpu.form() {
@@ -76,7 +77,9 @@ impl Tune {
             return prove(&mut tuned, typed, output);
         }
         let of = self.identity(device, &tuned);
-        let found = self.history.as_deref().map(|path| History::open(path, &of)).transpose()?.flatten();
+        if let (Some(found), Some(path)) = (&found, &self.history) {
+            found.require(path, &of)?;
+        }
         let asked = Asked { rounds: self.rounds as usize, threshold: self.threshold, seed: self.seed };
         let bar = output.progress(asked.rounds, "tuning");
         let mut history = begun(&mut tuned, asked, of, found)?;

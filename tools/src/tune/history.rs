@@ -17,6 +17,9 @@ use crate::report::json;
 /// The file's version.
 const SCHEMA: u32 = 1;
 
+/// What to do where it is not this loop's.
+const ANEW: &str = "give another file, or remove this one to begin anew";
+
 /// What makes two runs of the loop one: each by the name that a user knows.
 pub type Identity = BTreeMap<String, String>;
 
@@ -92,7 +95,7 @@ impl History {
     }
 
     /// The file's; `None` if there is none yet, for which there must be room.
-    pub fn open(path: &Path, of: &Identity) -> Result<Option<Self>, Failure> {
+    pub fn open(path: &Path) -> Result<Option<Self>, Failure> {
         let at = path.display();
         let bytes = match fs::read(path) {
             Ok(bytes) => bytes,
@@ -102,21 +105,25 @@ impl History {
             }
             Err(error) => return Err(Failure::new(format!("{at}: cannot read: {error}"))),
         };
-        let anew = "give another file, or remove this one to begin anew";
         let found: History = serde_json::from_slice(&bytes)
-            .map_err(|error| Failure::new(format!("{at}: no history of parity tune: {error}")).help(anew))?;
+            .map_err(|error| Failure::new(format!("{at}: no history of parity tune: {error}")).help(ANEW))?;
         if found.schema != SCHEMA {
-            return Err(Failure::new(format!("{at}: schema {}, expected {SCHEMA}", found.schema)).help(anew));
-        }
-        for name in of.keys().chain(found.of.keys()) {
-            let [now, then] = [of, &found.of].map(|all| all.get(name).map_or("nothing", String::as_str));
-            if now != then {
-                let problem = format!("{at}: the history is of another {name}: {then}, and now it is {now}");
-                return Err(Failure::new(problem).help(anew));
-            }
+            return Err(Failure::new(format!("{at}: schema {}, expected {SCHEMA}", found.schema)).help(ANEW));
         }
         WholeFile::create(path)?;
         Ok(Some(found))
+    }
+
+    /// Refused, if it is of another loop than `of`.
+    pub fn require(&self, path: &Path, of: &Identity) -> Result<(), Failure> {
+        for name in of.keys().chain(self.of.keys()) {
+            let [now, then] = [of, &self.of].map(|all| all.get(name).map_or("nothing", String::as_str));
+            if now != then {
+                let of_another = format!("the history is of another {name}: {then}, and now it is {now}");
+                return Err(Failure::new(format!("{}: {of_another}", path.display())).help(ANEW));
+            }
+        }
+        Ok(())
     }
 
     /// Writes all of it.
