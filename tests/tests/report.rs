@@ -100,6 +100,7 @@ fn site_report(lens: Lens, site: Site) -> SiteReport {
             bits_expected: 0.0,
         }),
         structures: Vec::new(),
+        hint: None,
         faults: usize::from(verdict == Verdict::Fault) * 12,
         suspicious: usize::from(verdict == Verdict::Suspicious) * 34,
         deviation: 1e-4 * depth,

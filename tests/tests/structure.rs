@@ -136,6 +136,26 @@ fn an_expert_is_named() {
     }
 }
 
+/// What is suspicious of many tokens is no verdict of few, and is told of some in between.
+#[test]
+fn what_few_tokens_show_is_a_hint() {
+    let setting = Setting::of("m2-sharded-bf16", RoundingContract::EAGER_BF16);
+    let checkpoint = setting.case.checkpoint().expect("it is whole");
+    let model = (checkpoint.config(), setting.semantics(), &checkpoint as &dyn Weights);
+    let site = Site::Layer(1, LayerSite::Mlp);
+    let told = |tokens: usize| {
+        let larger = Some((Weight::Layer(1, LayerWeight::Expert(5, Projection::Down)), 0..128));
+        let run = Run { larger, shows: parts, ..RIGHT };
+        let reports = reports_of(&model, &[setting.case.tokens[..tokens].to_vec()], run);
+        let report = reports.into_iter().find(|report| report.site == site).expect("it is shown");
+        (report.verdict, report.hint.map(|hint| hint.of))
+    };
+    let all: Vec<_> = (2..=setting.case.tokens.len()).step_by(2).map(told).collect();
+    assert!(all.contains(&(Verdict::Within, Some(Group::Expert(5)))), "{all:?}");
+    assert!(all.iter().all(|(verdict, hint)| hint.is_none() || *verdict < Verdict::Suspicious), "{all:?}");
+    assert_eq!(all.iter().map(|(verdict, _)| *verdict).max(), Some(Verdict::Suspicious), "{all:?}");
+}
+
 #[test]
 fn a_row_of_a_projection_is_named() {
     let (site, found) = suspicious("m2-sharded-bf16", modules, Weight::Layer(1, LayerWeight::OProj), 17..18);

@@ -125,6 +125,12 @@ impl Found {
                 report.note = joined([told, report.note.take()]);
             }
         }
+        for (site, hint) in significance::hints(&tests) {
+            let mut of_site = self.sites.iter_mut().filter(|report| report.site == site && report.lens == Lens::Local);
+            if let Some(report) = of_site.next().filter(|report| report.verdict < Verdict::Suspicious) {
+                report.hint = Some(hint);
+            }
+        }
         for (site, told) in displaced {
             let mut of_site = self.sites.iter_mut().filter(|report| report.site == site && report.lens == Lens::Local);
             if let Some(report) = of_site.next() {

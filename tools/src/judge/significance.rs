@@ -147,6 +147,15 @@ pub(super) fn found(tests: &BTreeMap<Site, SiteTests>) -> BTreeMap<Site, Suspici
     found.into_iter().map(suspicion).collect()
 }
 
+/// What would be suspicious if little else were looked at, and is not as much is: of each site the least probable.
+pub(super) fn hints(tests: &BTreeMap<Site, SiteTests>) -> BTreeMap<Site, Structure> {
+    let least = |(site, own): (&Site, &SiteTests)| {
+        let possible = own.possible.iter().filter(|found| found.gain.is_some() || peers(tests, *site).next().is_some());
+        Some((*site, *possible.min_by(|one, other| one.probability.total_cmp(&other.probability))?))
+    };
+    tests.iter().filter_map(least).collect()
+}
+
 /// Where values are others in every layer because of keys and values that tokens read of one another: each layer may have them by
 /// itself, all together may not.
 fn in_all_layers(tests: &BTreeMap<Site, SiteTests>, limit: f64) -> Vec<(Site, Structure)> {

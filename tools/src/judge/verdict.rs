@@ -118,6 +118,9 @@ pub struct SiteReport {
     /// Structure in what is not the twin's, which rounding does not explain.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub structures: Vec<Structure>,
+    /// One that is improbable by itself, and may be chance among all that is looked at.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub hint: Option<Structure>,
     /// How many are outside.
     pub faults: usize,
     /// How many are inside the certain bound and outside the probable one.
@@ -179,6 +182,7 @@ impl SiteReport {
             unequal_expected: None,
             twin: None,
             structures: Vec::new(),
+            hint: None,
             faults: 0,
             suspicious: 0,
             deviation: 0.0,

@@ -10,7 +10,7 @@ use super::coverage::Coverage;
 use super::demands::Demands;
 use super::figures::counted;
 pub use super::header::Header;
-use super::{place, roundings};
+use super::{hints, place, roundings};
 use crate::compare::selection::Selection;
 use crate::diagnose::detection::Detection;
 use crate::failure::Failure;
@@ -83,6 +83,7 @@ impl Report {
         let (unmet, denied) = (BTreeSet::new(), Vec::new());
         let (decode, exact, detection) = (None, None, None);
         header.notes.extend(roundings::elsewhere(&header, &sites));
+        header.notes.extend(hints::of(&sites));
         Ok(Report { schema: SCHEMA, header, sites, missing, coverage, unmet, denied, decode, exact, detection })
     }
 
