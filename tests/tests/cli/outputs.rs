@@ -211,3 +211,21 @@ fn what_is_read_is_not_replaced() {
         assert!(fs::read(folder.path().join(read)).expect("it is there") == before, "{arguments:?}");
     }
 }
+
+/// In the words of `config.json`, layers that are alike together.
+#[test]
+fn a_configuration_is_shown_as_it_is_read() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (model, expected) in [
+        ("m2-gqa3-f32", &["rope_theta 5000000", "rms_norm_eps 1e-6", "layers 0-1: full attention, experts"][..]),
+        (
+            "m3-gqa4-f32",
+            &["index branch 2 heads of", "0-1: full attention, dense network; 2-3: block-sparse attention, experts"],
+        ),
+        ("vision-images-f32", &["vision: spatial_merge_size 2"]),
+    ] {
+        let ran = parity(folder.path(), &["show", model]);
+        let said = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(expected.iter().all(|words| said.contains(words)), "{expected:?}: {ran}");
+    }
+}

@@ -12,6 +12,7 @@ use serde_json::json;
 use super::outcome::Outcome;
 use crate::commands::options::Reporting;
 use crate::failure::Failure;
+use crate::report::configured;
 use crate::report::figures::counted;
 use crate::report::json::JsonFile;
 use crate::report::output::Output;
@@ -38,7 +39,8 @@ impl Show {
         if is_checkpoint {
             let model = Model::open(&self.file.to_string_lossy())?;
             let tensors: Vec<Listed<'_>> = model.checkpoint.tensors().collect();
-            output.say(&format!("{}: {}\n\n{:#?}\n", model.name, model.size(), model.checkpoint.config()));
+            let configuration = configured::of(model.checkpoint.config());
+            output.say(&format!("{}: {}\n\n{configuration}\n", model.name, model.size()));
             if let Some(unread) = unread(&model.checkpoint) {
                 output.say(&unread);
             }
