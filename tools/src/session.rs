@@ -61,6 +61,7 @@ pub mod shard;
 pub mod speculating;
 mod stepped;
 mod tokens;
+mod teller;
 mod told;
 pub mod units;
 mod understood;

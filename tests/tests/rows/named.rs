@@ -120,3 +120,25 @@ fn rules_that_have_no_name_are_told() {
     let advice = refused.advice().expect("it says what to do");
     assert!(advice.ends_with("2 rules, these have no name in the dump: w{layer}"), "{advice}");
 }
+
+/// As a folder has them in which each step has a file of its tokens.
+#[test]
+fn tokens_may_stand_beside_each_step() {
+    for case in CASES {
+        let model = open(case);
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let steps = vec![json!({ "tokens": [A] }), one_each(&[8]), one_each(&[5])];
+        let dump = unstated(&model, steps).write(folder.path());
+        let ids = |tokens: &[u32]| {
+            let bytes: Vec<u8> = tokens.iter().flat_map(|&token| i64::from(token).to_le_bytes()).collect();
+            Tensor::new(Dtype::I64, [tokens.len()], bytes).expect("eight bytes each")
+        };
+        let others = |name: &str| (!name.contains("embed")).then(|| name.to_owned());
+        let beside = [("tokens", ids(&A)), ("step.1.tokens", ids(&[8])), ("step.2.tokens", ids(&[5]))];
+        let dump = rewritten(&dump, folder.path(), others, &beside);
+        let found = requests_of(&model, dump, None).expect("its tokens are known");
+        let [one] = &found[..] else { panic!("{case}: one request") };
+        assert_eq!(one.steps, [A.to_vec(), vec![8], vec![5]], "{case}");
+        assert_all_right(case, &found, &model);
+    }
+}

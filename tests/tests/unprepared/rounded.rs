@@ -49,3 +49,11 @@ fn the_bits_of_bf16_are_read() {
         assert!(said.contains("are read as the bits of bf16"), "{said}");
     }
 }
+
+/// Codes of a quantized cache, whose scales are beside it under names of its own.
+#[test]
+fn eight_bits_are_no_activations() {
+    let values = of_names(&["model.layers.0", "model.layers.0.mlp"]);
+    let refused = dumped_as(&values, (Storage::E4m3, Dtype::I8), None, &model()).expect_err("refused");
+    assert!(refused.contains("activations are saved in 8 bits at 2 of 2 sites"), "{refused}");
+}

@@ -15,7 +15,7 @@ use crate::session::rotated::first_position;
 /// The prompts that the tensors `input_ids`, `attention_mask` and `position_ids` are of, \[T\] or \[B, T\]. None, where these are
 /// another call's: of one token, or rotated by later positions than the dump's first call is.
 pub(super) fn prompts(values: &Sited, config: &Config) -> Result<Option<Vec<Fed>>, Failure> {
-    let Some((ids, width)) = first_of(values, &TOKENS)? else { return Ok(None) };
+    let Some((ids, width)) = first_of(values, &TOKENS)? else { return of_steps(values) };
     let mask = numbers::<u8>(values, MASK)?.filter(|(mask, of)| (mask.len(), *of) == (ids.len(), width));
     let mask: Option<Vec<u8>> = mask.map(|(mask, _)| mask);
     let positions = first_of::<usize>(values, &POSITIONS)?;
@@ -37,6 +37,14 @@ pub(super) fn prompts(values: &Sited, config: &Config) -> Result<Option<Vec<Fed>
         Some([one]) => Ok(packed(values, one)?.or(found)),
         _ => Ok(found),
     }
+}
+
+/// A prompt and the tokens of the steps behind it, where each call has a tensor of its own: the first of several, the others of one.
+fn of_steps(values: &Sited) -> Result<Option<Vec<Fed>>, Failure> {
+    let each = of_each_call::<u32>(values, &TOKENS)?.unwrap_or_default();
+    let Some((prompt, steps)) = each.split_first() else { return Ok(None) };
+    let are_steps = prompt.len() > 1 && steps.iter().all(|step| step.len() == 1);
+    Ok(are_steps.then(|| vec![Fed::new(prompt, &steps.concat())]))
 }
 
 /// The tokens of each call, where each has a tensor of its own: one list of several.

@@ -12,7 +12,7 @@ use super::embedded;
 use super::model::Model;
 use super::normed;
 use super::scored;
-use super::told::{are_unknown, told, told_of_numbers};
+use super::told::{are_unknown, told, told_beside, told_of_numbers};
 use super::understood::Understood;
 use super::unnamed::{naming, no_site, of_one_rank, require_known};
 use crate::failure::Failure;
@@ -72,7 +72,9 @@ impl Dumped {
             told
         } else {
             require_known(&values, given.names.as_deref())?;
-            values
+            let told = || told_beside(&values, given.tokens.as_deref(), (model, &semantics), manifest.as_ref());
+            let told = if given.names.is_none() { told()? } else { None };
+            told.unwrap_or(values)
         };
         if values.sites().next().is_none() {
             return Err(no_site(&values));

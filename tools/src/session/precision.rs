@@ -170,7 +170,7 @@ fn of_nothing(dump: &Sited) -> Result<Known, Failure> {
 /// Refuses a dump of which most activations are in eight bits: what an operator read, and what it made of it, is not shown then.
 fn require_wide(dump: &Sited) -> Result<(), Failure> {
     let activations: Vec<At> = dump.sites().filter(|at| is_activation(at.site)).collect();
-    let is_narrow = |at: &&At| matches!(dump.dtype(**at), Some(Dtype::F8E4m3 | Dtype::F8E5m2));
+    let is_narrow = |at: &&At| dump.dtype(**at).is_some_and(|dtype| dtype.size() == 1);
     let narrow = activations.iter().filter(is_narrow).count();
     if 2 * narrow <= activations.len() {
         return Ok(());

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use fixtures::names::fed::is_fed;
 use fixtures::names::map::{NameMap, Rule};
 use fixtures::names::sited::Sited;
 use reference::{LayerSite, Site};
@@ -31,7 +32,7 @@ pub(super) fn require_known(dump: &Sited, names: Option<&Path>) -> Result<(), Fa
         format!("{path}: {known} of {all} names are known, read as {engine}'s; these are not: {listed}{more}");
     Err(Failure::new(problem).help(match dump.better() {
         Some(other) => format!("they look like {other}'s: is that the producer that the manifest should name?"),
-        None if unknown.iter().any(|name| name.contains("logprob")) => HELP_SOME.to_owned(),
+        None if is_of_some(dump) => HELP_SOME.to_owned(),
         None => names.map(|file| without_match(dump, file)).transpose()?.flatten().unwrap_or_else(naming),
     }))
 }
@@ -52,12 +53,35 @@ const HELP_SCORES: &str = "scores are what generate makes of logits, by temperat
 const HELP_SOME: &str = "log-probabilities of some tokens alone are read as servers answer with them, as JSON with the tokens' ids: give that \
                          file, or keep those of the whole vocabulary, or logits, a row each token";
 
+const HELP_TOKENS: &str = "which tokens were chosen does not tell a mistake from rounding: keep the logits that they were taken from, with \
+                           generate(output_logits=True, return_dict_in_generate=True), or what hooks see (tools/capture)";
+
+/// Whether a name is of token ids.
+fn is_of_tokens(name: &str) -> bool {
+    name.rsplit(['.', '/']).any(is_fed)
+}
+
+/// Whether it is of some tokens' log-probabilities, or of the likeliest alone.
+fn is_of_some(dump: &Sited) -> bool {
+    let unknown = &dump.reading().unknown;
+    let are_likeliest = || !unknown.is_empty() && unknown.iter().all(|name| name.contains("topk"));
+    unknown.iter().any(|name| name.contains("logprob")) || are_likeliest()
+}
+
 /// Of a dump of which no name is known.
 pub(super) fn no_site(dump: &Sited) -> Failure {
     let names: Vec<&str> = dump.dump().names().take(5).collect();
     let path = dump.dump().path().display();
     let are_scores = names.iter().all(|name| name.split('.').any(|part| part == "scores"));
-    let help = if are_scores { HELP_SCORES.to_owned() } else { naming() };
+    let help = if are_scores {
+        HELP_SCORES.to_owned()
+    } else if is_of_some(dump) {
+        HELP_SOME.to_owned()
+    } else if dump.dump().names().all(is_of_tokens) {
+        HELP_TOKENS.to_owned()
+    } else {
+        naming()
+    };
     Failure::new(format!("{path}: no name is a site's, such as {}", names.join(", "))).help(help)
 }
 
@@ -74,5 +98,8 @@ pub(super) fn of_one_rank(dump: &Sited, tensor: &str, ranks: usize) -> Failure {
 /// How names are given.
 pub(super) fn naming() -> String {
     let example = Site::Layer(0, LayerSite::QProj);
-    format!("name tensors as transformers names modules, such as {example}, or give --names FILE")
+    format!(
+        "name tensors as transformers names modules, such as {example}, or give --names FILE; where --tokens say what went in, names of \
+         nobody are told by values"
+    )
 }

@@ -1,5 +1,6 @@
 //! What values do not tell of names that nobody knows: from a fault on, they are near nothing that the model computes.
 
+use fixtures::names::families::{Taken, Told};
 use fixtures::names::sited::Sited;
 use reference::Site;
 use reference::config::Config;
@@ -11,7 +12,14 @@ use crate::report::figures::counted;
 /// and are near nothing behind the last site that is told.
 pub(super) fn untold(dumped: &Dumped, config: &Config) -> Option<String> {
     let dump = &dumped.values;
-    if dump.told().is_empty() {
+    let mut unsure = dump.told().iter().filter(|told| told.taken == Taken::Not);
+    if let Some(Told { from, meant, apart, .. }) = unsure.next() {
+        return Some(format!(
+            "{from} is of no name that is known, and nearer to {meant} than to anything else, but off by {apart:.0e} of its size, as if a \
+             fault were there; say by --names FILE what it is, or leave it out"
+        ));
+    }
+    if dump.told().iter().all(|told| told.taken == Taken::Beside) {
         return None;
     }
     let last = dump.sites().filter(|at| at.step == 0).map(|at| at.site).max()?;

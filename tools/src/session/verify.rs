@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use bytesize::ByteSize;
 use fixtures::activations::dump::Dump;
 use fixtures::activations::rows::Request;
+use fixtures::names::families::Taken;
 use fixtures::names::habit::{First, Sides};
 use fixtures::names::sited::Sited;
 use reference::{LayerSite, Site};
@@ -245,11 +246,12 @@ fn notes(dumped: &Dumped, chooses_blocks: bool) -> Vec<String> {
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         notes.push(format!("names that are not known: {}{more}", listed.join(", ")));
     }
-    if !dump.told().is_empty() {
+    let mut told = dump.told().iter().filter(|told| told.taken != Taken::Not).peekable();
+    if told.peek().is_some() {
         let told: Vec<String> =
-            dump.told().iter().map(|told| format!("{} is {} ({:.0e})", told.from, told.meant, told.apart)).collect();
+            told.map(|told| format!("{} is {} ({:.0e})", told.from, told.meant, told.apart)).collect();
         notes.push(format!(
-            "few names are known: told by values, which are off by so much of the reference's size: {}; if one is another, \
+            "names that are not known are told by values, which are off by so much of the reference's size: {}; if one is another, \
              give --names FILE",
             told.join(", ")
         ));
