@@ -95,9 +95,8 @@ fn layers(config: &Config) -> String {
         (Attention::BlockSparse, FeedForward::Experts) => "block-sparse attention, experts",
         (Attention::BlockSparse, FeedForward::Dense) => "block-sparse attention, dense network",
     };
-    let of_run = |(first, last, layer): (usize, usize, Layer)| match first == last {
-        true => format!("{first}: {}", made(layer)),
-        false => format!("{first}-{last}: {}", made(layer)),
+    let of_run = |(first, last, layer): (usize, usize, Layer)| {
+        if first == last { format!("{first}: {}", made(layer)) } else { format!("{first}-{last}: {}", made(layer)) }
     };
     runs.into_iter().map(of_run).collect::<Vec<_>>().join("; ")
 }
