@@ -46,9 +46,14 @@ pub(super) fn told(
     let is_all = most.tensors == values.reading().unknown.len();
     let (known, most) = if is_all { (known, most) } else { known.told_further(values, most, reading)? };
     let most = most.found;
-    let own = NameMap::of_families(most.iter().map(|(family, told)| (family, told.meant)));
+    Ok(Some(known.displacing(read_as(values, &most).knowing(values), most)))
+}
+
+/// The dump under the names that these families were told to be.
+fn read_as(values: &Sited, told: &[(Family, Told)]) -> Sited {
+    let own = NameMap::of_families(told.iter().map(|(family, told)| (family, told.meant)));
     let maps: Vec<NameMap> = NameMap::shipped().into_iter().map(|map| own.over(map)).collect();
-    Ok(Some(known.displacing(values.under_maps(&maps).knowing(values), most)))
+    values.under_maps(&maps)
 }
 
 /// A dump of one call of whose names, numbers alone, nothing is known, that are told by values; `None` where fewer than half are.
@@ -73,15 +78,13 @@ pub(super) fn told_beside(
     reading: (&Model, &Semantics),
     manifest: Option<&Manifest>,
 ) -> Result<Option<Sited>, Failure> {
-    let is_unread = !values.reading().unknown.is_empty() && values.told().is_empty();
-    let tokens = if is_unread { Tokens::of(values, given, reading.0, manifest)? } else { None };
-    let Some(tokens) = tokens else { return Ok(None) };
-    let named = values
-        .reading()
-        .values
-        .iter()
-        .filter(|(at, place)| at.step == 0 && is_plain(at.site) && place.sites.len() == 1);
-    let own = named.filter_map(|(at, place)| finite(values, &place.tensor, at.site));
+    if values.reading().unknown.is_empty() {
+        return Ok(None);
+    }
+    let Some(tokens) = Tokens::of(values, given, reading.0, manifest)? else { return Ok(None) };
+    let named = values.reading().values.iter().filter(|(at, place)| at.step == 0 && place.sites.len() == 1);
+    let own =
+        named.filter(|(at, _)| is_plain(at.site)).filter_map(|(at, place)| finite(values, &place.tensor, at.site));
     let computed = Computed::from(own.collect(), &tokens.all, reading)?;
     let known = Known { tokens, computed };
     let teller = known.teller(values);
@@ -97,9 +100,7 @@ pub(super) fn told_beside(
     if all.is_empty() {
         return Ok(None);
     }
-    let own = NameMap::of_families(close.iter().map(|(family, told)| (family, told.meant)));
-    let maps: Vec<NameMap> = NameMap::shipped().into_iter().map(|map| own.over(map)).collect();
-    Ok(Some(values.shared().knowing(&values.under_maps(&maps)).having_told(all)))
+    Ok(Some(values.shared().knowing(&read_as(values, &close)).having_told(all)))
 }
 
 /// A tensor as a site's values, where all of them are numbers.
