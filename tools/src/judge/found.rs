@@ -103,6 +103,11 @@ impl Found {
         self.open.displaced.extend(part.open.displaced);
     }
 
+    /// What the local lens says of a site first.
+    fn local(&mut self, site: Site) -> Option<&mut SiteReport> {
+        self.sites.iter_mut().find(|report| report.site == site && report.lens == Lens::Local)
+    }
+
     /// Says what only all parts together tell, once all are there: what layers carry, structures, and what strays in every
     /// layer.
     #[must_use]
@@ -117,8 +122,7 @@ impl Found {
             }
         }
         for (site, Suspicion { structures, is_everywhere }) in significance::found(&tests) {
-            let mut of_site = self.sites.iter_mut().filter(|report| report.site == site);
-            if let Some(report) = of_site.find(|report| report.lens == Lens::Local) {
+            if let Some(report) = self.local(site) {
                 report.verdict = report.verdict.max(Verdict::Suspicious);
                 report.structures = structures;
                 let told = is_everywhere.then(|| EVERYWHERE.to_owned());
@@ -126,14 +130,12 @@ impl Found {
             }
         }
         for (site, hint) in significance::hints(&tests) {
-            let mut of_site = self.sites.iter_mut().filter(|report| report.site == site && report.lens == Lens::Local);
-            if let Some(report) = of_site.next().filter(|report| report.verdict < Verdict::Suspicious) {
+            if let Some(report) = self.local(site).filter(|report| report.verdict < Verdict::Suspicious) {
                 report.hint = Some(hint);
             }
         }
         for (site, told) in displaced {
-            let mut of_site = self.sites.iter_mut().filter(|report| report.site == site && report.lens == Lens::Local);
-            if let Some(report) = of_site.next() {
+            if let Some(report) = self.local(site) {
                 report.verdict = report.verdict.max(Verdict::Suspicious);
                 report.note = joined([Some(told), report.note.take()]);
             }

@@ -150,7 +150,7 @@ pub(super) fn found(tests: &BTreeMap<Site, SiteTests>) -> BTreeMap<Site, Suspici
 /// What would be suspicious if little else were looked at, and is not as much is: of each site the least probable.
 pub(super) fn hints(tests: &BTreeMap<Site, SiteTests>) -> BTreeMap<Site, Structure> {
     let least = |(site, own): (&Site, &SiteTests)| {
-        let possible = own.possible.iter().filter(|found| found.gain.is_some() || peers(tests, *site).next().is_some());
+        let possible = own.possible.iter().filter(|found| says_something(tests, *site, found));
         Some((*site, *possible.min_by(|one, other| one.probability.total_cmp(&other.probability))?))
     };
     tests.iter().filter_map(least).collect()
@@ -166,6 +166,11 @@ fn in_all_layers(tests: &BTreeMap<Site, SiteTests>, limit: f64) -> Vec<(Site, St
         Some((*site, Structure { probability: keys.chance(), ..found }))
     };
     tests.iter().filter_map(together).filter(|(_, found)| found.probability <= limit).collect()
+}
+
+/// Whether a structure says something of a site: a gain does, and other values where there are peers that vouch for the precision.
+fn says_something(tests: &BTreeMap<Site, SiteTests>, site: Site, found: &Structure) -> bool {
+    found.gain.is_some() || peers(tests, site).next().is_some()
 }
 
 /// The same place in other layers, behind the same operators.
@@ -184,7 +189,7 @@ impl Significant {
         let [of_rows, of_columns] = [0, 1].map(|which| limit(tests.values().map(|site| site.count[which]).sum()));
         let is_significant = |(site, found): &(Site, Structure)| {
             let limit = if is_of_column(found) { of_columns } else { of_rows };
-            found.probability <= limit && (found.gain.is_some() || peers(tests, *site).next().is_some())
+            found.probability <= limit && says_something(tests, *site, found)
         };
         let possible = tests.iter().flat_map(|(site, own)| own.possible.iter().map(|found| (*site, *found)));
         Significant {

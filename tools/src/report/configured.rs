@@ -14,7 +14,6 @@ pub fn of(config: &Config) -> String {
 }
 
 fn text_model(config: &Config) -> Vec<(&'static str, String)> {
-    let listed = |ids: &[u32]| ids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
     let mut fields = vec![
         ("model_type", config.architecture.model_type.to_owned()),
         ("vocab_size", config.vocab_size.to_string()),
@@ -51,7 +50,8 @@ fn text_model(config: &Config) -> Vec<(&'static str, String)> {
     }
     fields.push(("tie_word_embeddings", config.tie_word_embeddings.to_string()));
     if !config.eos_token_id.is_empty() {
-        fields.push(("eos_token_id", listed(&config.eos_token_id)));
+        let tokens = config.eos_token_id.iter().map(u32::to_string).collect::<Vec<_>>();
+        fields.push(("eos_token_id", tokens.join(", ")));
     }
     if config.num_mtp_modules > 0 {
         fields.push(("num_mtp_modules", config.num_mtp_modules.to_string()));
