@@ -7,13 +7,16 @@ pub(crate) mod page;
 mod round_trip;
 
 use reference::{LayerSite, RoundingContract, Semantics, Site};
+use tools::compare::selection::Selection;
 use tools::judge::agreement::Agreement;
 use tools::judge::chosen::{Chosen, Row, Standing};
 use tools::judge::decoded::{Cause, Decoded, Divergence};
+use tools::judge::found::Found;
 use tools::judge::lens::Lens;
 use tools::judge::spread::Spread;
+use tools::judge::structure::{Group, Structure};
 use tools::judge::verdict::{Flip, JudgedBy, Likelihood, SiteReport, Top, Verdict, Worst};
-use tools::report::content::{Header, Report, SCHEMA};
+use tools::report::content::{Conclusion, Header, Report, SCHEMA};
 use tools::report::coverage::Coverage;
 
 /// A name that would run in a page that does not escape it.
@@ -146,4 +149,21 @@ fn decoded() -> Decoded {
         margins: (1..=64).map(|i| 1.0 / f64::from(i)).collect(),
         divergences: vec![divergence(3, 1e-4, Cause::Drift), divergence(9, 0.5, Cause::Fault)],
     }
+}
+
+/// What too few tokens show stands among the notes, with its place and how improbable it is, and is no verdict.
+#[test]
+fn a_hint_is_a_note() {
+    let site = Site::Layer(1, LayerSite::Mlp);
+    let (of, gain, probability) = (Group::Expert(3), None, 5e-8);
+    let hint = Some(Structure { of, count: 896, unequal: 769, unequal_most: 4, gain, probability });
+    let found = Found::of(vec![SiteReport { hint, verdict: Verdict::Within, ..site_report(Lens::Local, site) }]);
+    let header = Header { unsure: None, notes: Vec::new(), ..report().header };
+    let report = Report::of(header, found, &Selection::default(), [site].into()).expect("something was compared");
+    let [note] = &report.header.notes[..] else { panic!("{:?}", report.header.notes) };
+    for words in [&*site.to_string(), "where expert 3 was chosen, 769 of 896 are other values", "one right run in 2e7"]
+    {
+        assert!(note.contains(words), "{words}: {note}");
+    }
+    assert_eq!(report.conclusion(), Conclusion::Pass);
 }

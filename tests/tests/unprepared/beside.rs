@@ -1,8 +1,14 @@
 //! What stands behind names that are known: which side of a module it is, and what people note of its values.
 
+use fixtures::Tensor;
+use fixtures::activations::manifest::Manifest;
+use fixtures::activations::writer::DumpWriter;
 use fixtures::names::families::Taken;
+use reference::Storage;
+use tests::repository;
 
-use super::{Named, Values, dumped, holds, model, of_names, off};
+use super::{CASE, Named, Values, dumped, holds, model, of_names, off};
+use crate::cli::{Ran, assert_refused, parity};
 
 const NAMES: [&str; 6] =
     ["model.embed_tokens", "model.layers.0", "model.layers.1.self_attn", "model.layers.1", "model.norm", "logits"];
@@ -47,11 +53,38 @@ fn a_name_of_ones_own_beside_known_ones_is_told_by_values() {
         values.into_iter().map(|(name, of)| (name.replace(".mlp", ".moe_y"), of)).collect()
     };
     holds(&names, written, &mlps[1], 10);
-    let both = mlps.iter().fold(of_names(&names), |values, name| off(values, name));
-    let found = dumped(&written(both), &model()).expect("it is read");
+    let both = written(mlps.iter().fold(of_names(&names), |values, name| off(values, name)));
+    let found = dumped(&both, &model()).expect("it is read");
     let [told] = found[0].values.told() else { panic!("{:?}", found[0].values.told()) };
     assert_eq!((told.taken, told.meant.to_string().as_str()), (Taken::Not, "model.layers.{layer}.mlp"));
     assert!(found[0].values.sites().all(|at| !mlps.contains(&at.site.to_string())));
+    let ran = verified(&both);
+    let said = "model.layers.{layer}.moe_y is of no name that is known, and nearer to model.layers.{layer}.mlp";
+    assert!(ran.code == Some(0) && ran.stdout.contains("INCONCLUSIVE"), "{ran}");
+    assert!(ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ").contains(said), "{ran}");
+}
+
+/// What the program says of values, with the case's tokens.
+fn verified(values: &Named) -> Ran {
+    let folder = tempfile::tempdir().expect("writable");
+    let mut writer = DumpWriter::create(&folder.path().join("dump.safetensors")).expect("writable");
+    for (name, Values { shape, of }) in values {
+        let stored = Tensor::stored(Storage::F32, shape.as_slice(), of.iter().copied()).expect("as many");
+        writer.write(name, &stored).expect("writable");
+    }
+    writer.finish(&Manifest::default()).expect("writable");
+    let tokens = repository::golden().case(CASE).expect("it is one of them").tokens;
+    let tokens = tokens.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    parity(folder.path(), &["verify", CASE, "dump.safetensors", "--tokens", &tokens])
+}
+
+/// What a generation drew says nothing of values: what to keep instead is told.
+#[test]
+fn tokens_alone_are_refused_with_what_to_keep() {
+    let folder = tempfile::tempdir().expect("writable");
+    std::fs::write(folder.path().join("dump.json"), "{\"sequences\": [[3, 1, 4, 1, 5]]}").expect("writable");
+    let ran = parity(folder.path(), &["verify", CASE, "dump.json"]);
+    assert_refused(&ran, &["no name is a site's", "keep the logits"]);
 }
 
 /// As transformers returns them, under a name that nobody knows.
