@@ -2,6 +2,7 @@
 
 mod evidence;
 mod head;
+mod logits;
 mod tf32;
 
 use std::collections::{BTreeSet, HashSet};

@@ -13,7 +13,7 @@ use tests::repository;
 use crate::cli::parity;
 
 /// Some of what a precision makes, under another of which nothing is known.
-fn shown_of(case: &str, how: &[&str], is_shown: fn(&str) -> bool, last: bool, path: &Path) {
+pub(super) fn shown_of(case: &str, how: &[&str], is_shown: fn(&str) -> bool, last: bool, path: &Path) {
     let ran = path.with_extension("ran.safetensors");
     let run = [&["run", case, "--out", ran.to_str().expect("a path")], how].concat();
     let done = parity(path.parent().expect("a folder"), &run);

@@ -31,6 +31,13 @@ pub(super) const OF_SUMS: f64 = 1.0 / 512.0;
 /// what is rounded to f32 at another place has, where sums hide nothing, more values that are others.
 const OF_ORDERS: f64 = 0.5 / 24.0;
 
+/// The share of values that may be the twin's by chance alone: neighbours of a narrow type are 2⁻⁸ of their size apart, and what is a
+/// tenth off is the same in one of some thirteen, or in one of six where it is close to what is looked for among many precisions.
+const BY_CHANCE: f64 = 0.2;
+
+/// So many values tell such shares apart.
+const MANY: usize = 256;
+
 /// Values that may be others where next to none are predicted.
 const FEW: f64 = 2.0;
 
@@ -58,6 +65,26 @@ impl Agreement {
     pub(crate) fn has_predicted_bits(&self, stored: Storage) -> bool {
         let fewer = if stored == Storage::F32 { OF_ORDERS } else { OF_SUMS };
         self.bits + fewer >= self.bits_expected
+    }
+
+    /// The share of values that are the twin's.
+    pub(crate) fn share(&self) -> f64 {
+        self.equal as f64 / self.count.max(1) as f64
+    }
+
+    /// The share that a right candidate is expected to have.
+    pub(crate) fn expected(&self) -> f64 {
+        1.0 - self.unequal_expected / self.count.max(1) as f64
+    }
+
+    /// Whether more values are expected to be the twin's than chance makes equal where values are off.
+    pub(crate) fn predicts_equal(&self) -> bool {
+        self.bits_expected > 0.0 && self.count >= MANY && self.expected() >= BY_CHANCE
+    }
+
+    /// Whether as many values as are expected are the twin's, and more than by chance.
+    pub(crate) fn has_predicted_equal(&self) -> bool {
+        self.share() >= self.expected().max(BY_CHANCE)
     }
 
     /// Whether as few values are not the twin's as a right candidate may have.

@@ -3,17 +3,20 @@
 //! The reference is run several times with stochastic rounding at the candidate's rounding points. Each element's
 //! deviation from the truth is scaled by what is typical there, and two figures of the result are taken: its largest
 //! and its root mean square. Over the runs both are close to log-normal, so the next run stays, with a stated
-//! probability, below the prediction limit of Student's t; the candidate is the next run.
+//! probability, below the prediction limit of Student's t; the candidate is the next run. So does a third, how far the rows in
+//! the middle stray.
 
-use std::sync::LazyLock;
+mod prediction;
+mod rows;
 
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayView1, Zip};
 use reference::Storage;
-use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// Runs that measure a floor.
-pub(crate) const MEMBERS: usize = 12;
+use prediction::Prediction;
+pub(crate) use prediction::{MEMBERS, difference_limit};
+pub(super) use rows::Further;
+use rows::{OfRuns, Rows, root_mean_square};
 
 /// Runs after which it shows what is far beyond any noise.
 pub(super) const FEW: usize = 2;
@@ -21,9 +24,6 @@ pub(super) const FEW: usize = 2;
 /// How many times as far as each of a few runs strays nothing comes that rounding explains: over the limit unless runs differ
 /// from one another by a factor of 1.6 in a standard deviation, where they do by tenths.
 pub(super) const FAR: f64 = 100.0;
-
-/// How often a correct candidate may exceed the limit of one site.
-const FALSE_ALARM: f64 = 1e-6;
 
 /// What the runs say of one site.
 #[derive(Debug, Clone)]
@@ -38,16 +38,8 @@ pub(super) struct NoiseFloor {
     rms: Prediction,
     /// The largest ‖deviation‖ of a run.
     pub largest: f64,
-}
-
-/// Where the logarithm of the next run's figure lies: around `mean`, as far as Student's t says in units of `deviation`.
-#[derive(Debug, Clone, Copy)]
-struct Prediction {
-    mean: f64,
-    deviation: f64,
-    freedom: f64,
-    /// What the figure stays below.
-    limit: f64,
+    /// How far rows stray, one with another.
+    rows: Rows,
 }
 
 /// The figures of one run.
@@ -122,8 +114,8 @@ impl NoiseFloor {
         let count = truth.iter().filter(|x| !x.is_infinite()).count();
         let sums =
             |row: &usize| -> Vec<f64> { strayed.squares(*row).iter().map(|run| run.iter().sum::<f64>()).collect() };
-        let of_rows: Vec<Vec<f64>> = all.par_iter().map(sums).collect();
-        let sums: Vec<f64> = (0..strayed.count()).map(|run| of_rows.iter().map(|sums| sums[run]).sum()).collect();
+        let by_row: Vec<Vec<f64>> = all.par_iter().map(sums).collect();
+        let sums: Vec<f64> = (0..strayed.count()).map(|run| by_row.iter().map(|sums| sums[run]).sum()).collect();
         let (all_of_it, without) = without_each(&sums);
         let whole = |sum: f64| WHOLE * sum / count as f64;
         let (all_of_it, without) = (whole(all_of_it), without.into_iter().map(whole).collect::<Vec<f64>>());
@@ -136,6 +128,7 @@ impl NoiseFloor {
                 Figures { peak: largest.sqrt(), rms: (sum / count as f64).sqrt() }
             })
             .collect();
+        let rows_of = Rows::of(&row_by_row(truth, &by_row, storage));
         let scale = of_rows.into_iter().flat_map(|row| row.scale).collect();
         NoiseFloor {
             scale: Array2::from_shape_vec((rows, columns), scale).expect("a scale for each value"),
@@ -143,6 +136,7 @@ impl NoiseFloor {
             peak: Prediction::of(figures.iter().map(|f| f.peak)),
             rms: Prediction::of(figures.iter().map(|f| f.rms)),
             largest: sums.into_iter().map(f64::sqrt).fold(0.0, f64::max),
+            rows: rows_of,
         }
     }
 
@@ -153,6 +147,11 @@ impl NoiseFloor {
         over(figures.peak, self.peak.limit).max(over(figures.rms, self.rms.limit))
     }
 
+    /// The share of the candidate's rows that are furthest above their limit, or nearest to it.
+    pub(super) fn rows_off(&self, deviation: &Array2<f64>) -> Further {
+        self.rows.furthest(deviation)
+    }
+
     /// The share of right implementations that stray less, by root mean square, as the runs predict it. A random rounding
     /// has twice the variance of one to nearest, which implementations do: E f(1 − f) = 1/6 against 1/12 of the distance
     /// of neighbours squared. What values were before they were saved is drawn from all that they may have been, which has the
@@ -160,16 +159,11 @@ impl NoiseFloor {
     pub(super) fn quantile(&self, deviation: &Array2<f64>, were_saved: bool) -> f64 {
         let further = if were_saved { 1.0 } else { std::f64::consts::SQRT_2 };
         let rms = Figures::of(deviation, self).rms * further;
-        let Prediction { mean, deviation, freedom, .. } = self.rms;
-        match (rms > 0.0, deviation > 0.0) {
-            (true, true) => t_distribution(freedom).cdf((rms.ln() - mean) / deviation),
-            (true, false) => 1.0,
-            (false, _) => 0.0,
-        }
+        self.rms.share_below(rms)
     }
 
     /// ‖deviation‖ of a run that is just within the limits, its errors spread as is typical. Where that is more than
-    /// the signal, any values of that size are, and the comparison says nothing.
+    /// the signal, any values of that size are, and all of them together say nothing.
     pub(super) fn limit(&self) -> f64 {
         let spread = self.scale.iter().map(|scale| scale * scale).sum::<f64>().sqrt();
         spread * self.rms.limit.min(self.peak.limit)
@@ -193,6 +187,19 @@ impl Figures {
         });
         Figures { peak, rms: (sum / floor.count as f64).sqrt() }
     }
+}
+
+/// Each row of the truth, and how far runs stray there, of these sums of squares.
+fn row_by_row(truth: &Array2<f64>, sums: &[Vec<f64>], storage: Storage) -> Vec<OfRuns> {
+    let of_row = |(row, sums): (ArrayView1<'_, f64>, &Vec<f64>)| {
+        let finite: Vec<f64> = row.iter().copied().filter(|x| !x.is_infinite()).collect();
+        let count = finite.len().max(1) as f64;
+        OfRuns {
+            strayed: sums.iter().map(|sum| (sum / count).sqrt()).collect(),
+            least: root_mean_square(finite.iter().map(|x| LEAST * storage.spacing(*x))),
+        }
+    };
+    truth.rows().into_iter().zip(sums).map(of_row).collect()
 }
 
 /// The weight of the whole matrix in what is typical of an element: enough that no element is expected to be exact
@@ -256,40 +263,5 @@ fn typical(sums: &mut [f64], (whole, count): (f64, usize), least: &[Option<f64>]
     let mean = sums.iter().sum::<f64>() / least.iter().flatten().count() as f64;
     for (own, least) in sums.iter_mut().zip(least) {
         *own = least.map_or(0.0, |least| ((*own + mean + whole) / (2.0 * count as f64)).sqrt().max(least));
-    }
-}
-
-/// How far the next of these differences, normal around 0, stays from 0.
-pub(crate) fn difference_limit(differences: impl Iterator<Item = f64>) -> f64 {
-    let squares: Vec<f64> = differences.map(|d| d * d).collect();
-    student(squares.len()) * (squares.iter().sum::<f64>() / squares.len() as f64).sqrt()
-}
-
-fn t_distribution(freedom: f64) -> StudentsT {
-    StudentsT::new(0.0, 1.0, freedom).expect("at least one degree of freedom")
-}
-
-/// The quantile of Student's t that a correct candidate exceeds as often as is allowed, of so many degrees of freedom as runs
-/// leave.
-fn student(freedom: usize) -> f64 {
-    static QUANTILES: LazyLock<[f64; MEMBERS]> = LazyLock::new(|| {
-        std::array::from_fn(|below| t_distribution(1.0 + below as f64).inverse_cdf(1.0 - FALSE_ALARM))
-    });
-    QUANTILES[freedom - 1]
-}
-
-impl Prediction {
-    /// Of the next of these positive, log-normal figures.
-    fn of(figures: impl Iterator<Item = f64>) -> Self {
-        let logs: Vec<f64> = figures.filter(|f| *f > 0.0).map(f64::ln).collect();
-        let n = logs.len() as f64;
-        if logs.len() < 2 {
-            return Prediction { mean: f64::NEG_INFINITY, deviation: 0.0, freedom: 1.0, limit: 0.0 };
-        }
-        let mean = logs.iter().sum::<f64>() / n;
-        let variance = logs.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0);
-        let deviation = (variance * (1.0 + 1.0 / n)).sqrt();
-        let limit = (mean + student(logs.len() - 1) * deviation).exp();
-        Prediction { mean, deviation, freedom: n - 1.0, limit }
     }
 }

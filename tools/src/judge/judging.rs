@@ -21,7 +21,7 @@ use crate::compare::metrics::unravel;
 use crate::failure::Failure;
 use crate::judge::spread::Spread;
 use crate::judge::stored::saved_as;
-use crate::judge::verdict::{JudgedBy, SiteReport, Top, Verdict, Worst};
+use crate::judge::verdict::{ABOVE_SIGNAL, JudgedBy, SiteReport, Top, Verdict, Worst};
 
 /// A bound carried through more matrix products than this says nothing; noise is measured instead.
 const CARRIED: u32 = 1;
@@ -290,14 +290,18 @@ impl Judge {
             }
         });
         report.worst = worst;
-        report.verdict = if together <= 1.0 { Verdict::Within } else { Verdict::Fault };
+        let rows = floor.rows_off(&deviation);
+        report.verdict = if together <= 1.0 && rows.ratio <= 1.0 { Verdict::Within } else { Verdict::Fault };
         if report.verdict == Verdict::Fault && report.faults == 0 {
-            report.note =
-                Some(format!("no value stands out, but together they are {together:.1} times the noise limit"));
+            report.note = Some(if together > 1.0 {
+                format!("no value stands out, but together they are {together:.1} times the noise limit")
+            } else {
+                rows.told()
+            });
         }
         if report.verdict == Verdict::Within && floor.limit() > signal {
             report.verdict = Verdict::Inconclusive;
-            report.note = Some("the limit of the noise floor is above the signal".into());
+            report.note = Some(ABOVE_SIGNAL.to_owned());
         }
     }
 }
