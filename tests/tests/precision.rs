@@ -263,11 +263,9 @@ fn a_wrong_choice_that_is_not_shown_is_a_fault() {
     assert!(others.len() >= 5 && others.iter().all(|verdict| *verdict == Verdict::Fault), "{others:?}");
 }
 
-/// A dump by transformers that shows logits alone: its precision is found in them, and is not taken for another.
-#[test]
-fn the_precision_of_logits_alone() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().join("dump.safetensors");
+/// What transformers made in bf16, of which logits alone are shown, and the model.
+fn logits_by_transformers(folder: &Path) -> (Model, Dump) {
+    let path = folder.join("dump.safetensors");
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/golden-runs/m2-gqa3-f32/bf16-right.safetensors");
     let whole = Dump::open(Path::new(golden)).expect("it is kept");
     let mut writer = DumpWriter::create(&path).expect("writable");
@@ -275,8 +273,15 @@ fn the_precision_of_logits_alone() {
     let manifest = Manifest { producer: None, ..whole.manifest().expect("it has one").clone() };
     writer.finish(&manifest).expect("writable");
     let model = Model { case: None, ..Model::open("m2-gqa3-f32").expect("it is built in") };
-    let requests = Dumped::of(Dump::open(&path).expect("it was just written"), &Given::default(), &model);
-    for dumped in requests.expect("its rows are known") {
+    (model, Dump::open(&path).expect("it was just written"))
+}
+
+/// A dump by transformers that shows logits alone: its precision is found in them, and is not taken for another.
+#[test]
+fn the_precision_of_logits_alone() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (model, dump) = logits_by_transformers(folder.path());
+    for dumped in Dumped::of(dump, &Given::default(), &model).expect("its rows are known") {
         assert!(dumped.known.from.starts_with("found"), "{}", dumped.known.from);
         assert_eq!(dumped.known.contract.gate, GateRound::Activations);
     }

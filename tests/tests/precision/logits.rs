@@ -1,18 +1,13 @@
 //! Logits alone in a narrow type: the choices of experts that rounding decides move some rows by more than a limit of all of them tells.
 
-use std::path::Path;
-
-use fixtures::activations::dump::Dump;
-use fixtures::activations::manifest::Manifest;
-use fixtures::activations::writer::DumpWriter;
 use tools::report::content::{Conclusion, Report};
 use tools::session::asked::Asked;
 use tools::session::dumped::Given;
-use tools::session::model::Model;
 use tools::session::verify::verify;
 
 use crate::cli::parity;
 use crate::precision::evidence::shown_of;
+use crate::precision::logits_by_transformers;
 
 /// Rows in the middle tell what is wrong, and the twin what is right.
 #[test]
@@ -33,15 +28,7 @@ fn right_ones_pass_and_wrong_ones_fail() {
 #[test]
 fn those_of_transformers_pass() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().join("dump.safetensors");
-    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/golden-runs/m2-gqa3-f32/bf16-right.safetensors");
-    let whole = Dump::open(Path::new(golden)).expect("it is kept");
-    let mut writer = DumpWriter::create(&path).expect("writable");
-    writer.write("logits", &whole.tensor("logits").expect("it is there")).expect("writable");
-    let manifest = Manifest { producer: None, ..whole.manifest().expect("it has one").clone() };
-    writer.finish(&manifest).expect("writable");
-    let model = Model { case: None, ..Model::open("m2-gqa3-f32").expect("it is built in") };
-    let dump = Dump::open(&path).expect("it was just written");
+    let (model, dump) = logits_by_transformers(folder.path());
     let reports = verify(&model, dump, &Given::default(), &Asked::default(), &mut |_| ()).expect("it can be judged");
     let concluded: Vec<Conclusion> = reports.iter().map(Report::conclusion).collect();
     assert_eq!(concluded[0], Conclusion::Pass, "{concluded:?}");
