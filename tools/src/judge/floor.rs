@@ -13,8 +13,8 @@ use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayView1, Zip};
 use reference::Storage;
 
-use prediction::Prediction;
 pub(crate) use prediction::{MEMBERS, difference_limit};
+use prediction::{Prediction, over};
 pub(super) use rows::Further;
 use rows::{OfRuns, Rows, root_mean_square};
 
@@ -128,7 +128,6 @@ impl NoiseFloor {
                 Figures { peak: largest.sqrt(), rms: (sum / count as f64).sqrt() }
             })
             .collect();
-        let rows_of = Rows::of(&row_by_row(truth, &by_row, storage));
         let scale = of_rows.into_iter().flat_map(|row| row.scale).collect();
         NoiseFloor {
             scale: Array2::from_shape_vec((rows, columns), scale).expect("a scale for each value"),
@@ -136,14 +135,13 @@ impl NoiseFloor {
             peak: Prediction::of(figures.iter().map(|f| f.peak)),
             rms: Prediction::of(figures.iter().map(|f| f.rms)),
             largest: sums.into_iter().map(f64::sqrt).fold(0.0, f64::max),
-            rows: rows_of,
+            rows: Rows::of(&row_by_row(truth, &by_row, storage)),
         }
     }
 
     /// The candidate's deviations in units of the limits: above 1 no correct candidate comes.
     pub(super) fn ratio(&self, deviation: &Array2<f64>) -> f64 {
         let figures = Figures::of(deviation, self);
-        let over = |figure: f64, limit: f64| if figure == 0.0 { 0.0 } else { figure / limit };
         over(figures.peak, self.peak.limit).max(over(figures.rms, self.rms.limit))
     }
 
@@ -196,7 +194,7 @@ fn row_by_row(truth: &Array2<f64>, sums: &[Vec<f64>], storage: Storage) -> Vec<O
         let count = finite.len().max(1) as f64;
         OfRuns {
             strayed: sums.iter().map(|sum| (sum / count).sqrt()).collect(),
-            least: root_mean_square(finite.iter().map(|x| LEAST * storage.spacing(*x))),
+            least: root_mean_square(finite.iter().map(|x| LEAST * storage.spacing(*x))).max(f64::MIN_POSITIVE),
         }
     };
     truth.rows().into_iter().zip(sums).map(of_row).collect()

@@ -7,7 +7,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 /// Runs that measure a floor.
 pub(crate) const MEMBERS: usize = 12;
 
-/// How often a correct candidate may exceed the limit of one site.
+/// How often a correct candidate may exceed the limit of one figure.
 const FALSE_ALARM: f64 = 1e-6;
 
 /// Where the logarithm of the next run's figure lies: around `mean`, as far as Student's t says in units of `deviation`.
@@ -43,6 +43,11 @@ impl Prediction {
             (false, _) => 0.0,
         }
     }
+}
+
+/// A figure in units of its limit.
+pub(super) fn over(figure: f64, limit: f64) -> f64 {
+    if figure == 0.0 { 0.0 } else { figure / limit }
 }
 
 /// How far the next of these differences, normal around 0, stays from 0.

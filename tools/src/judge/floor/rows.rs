@@ -5,14 +5,14 @@
 //! concerned, so runs hardly differ in how far these stray.
 //!
 //! ```text
-//! r(run, row)   the root of the mean square of a row's deviations
+//! r(run, row)   the root of the mean square of a row's deviations; at least a quarter of the distance of neighbours
 //! s(row)        what is typical of the row: the median of the other runs' r
 //! q(run)        the quantile of r / s over the rows, which is close to log-normal over the runs, and the candidate is the next
 //! ```
 
 use ndarray::Array2;
 
-use super::prediction::Prediction;
+use super::prediction::{Prediction, over};
 
 /// The shares of rows that are looked at: rows that choices make others may be many, and rows that a mistake makes others may be few.
 const SHARES: [f64; 4] = [1.0 / 4.0, 1.0 / 2.0, 3.0 / 4.0, 7.0 / 8.0];
@@ -24,8 +24,8 @@ const MORE: f64 = 2.0;
 /// What the runs say of rows.
 #[derive(Debug, Clone)]
 pub(super) struct Rows {
-    /// What is typical of each, of those that stray at all.
-    scale: Vec<Option<f64>>,
+    /// What is typical of each.
+    scale: Vec<f64>,
     /// What each quantile of the scaled rows stays below.
     limits: [f64; SHARES.len()],
 }
@@ -34,11 +34,11 @@ pub(super) struct Rows {
 pub(super) struct OfRuns {
     /// How far each run strays from the truth, as a root mean square.
     pub(super) strayed: Vec<f64>,
-    /// How far they are taken to stray at least.
+    /// How far they are taken to stray at least; above 0.
     pub(super) least: f64,
 }
 
-/// A quantile that is over its limit.
+/// A quantile of a candidate's rows beside its limit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Further {
     /// The share of rows that are no further off.
@@ -50,27 +50,25 @@ pub(crate) struct Further {
 impl Rows {
     /// Of how far runs strayed in each row.
     pub(super) fn of(rows: &[OfRuns]) -> Self {
-        let straying = || rows.iter().filter(|row| row.strays());
-        let runs = rows.first().map_or(0, |row| row.strayed.len());
-        let scaled = |run: usize| straying().map(|row| row.strayed[run] / row.typical(Some(run))).collect();
-        let runs: Vec<_> = (0..runs).map(|run| quantiles(scaled(run))).collect();
-        let limits: [f64; SHARES.len()] = std::array::from_fn(|share| {
+        let count = rows.first().map_or(0, |row| row.strayed.len());
+        let scaled =
+            |run: usize| rows.iter().map(|row| row.strayed[run].max(row.least) / row.typical(Some(run))).collect();
+        let runs: Vec<_> = (0..count).map(|run| quantiles(scaled(run))).collect();
+        let limits = std::array::from_fn(|share| {
             let prediction = Prediction::of(runs.iter().map(|quantiles| quantiles[share]));
             prediction.limit.max(MORE * prediction.mean.exp())
         });
-        Rows { scale: rows.iter().map(|row| row.strays().then(|| row.typical(None))).collect(), limits }
+        Rows { scale: rows.iter().map(|row| row.typical(None)).collect(), limits }
     }
 
     /// The quantile of a candidate's deviations that is furthest above its limit, or nearest to it.
     pub(super) fn furthest(&self, deviation: &Array2<f64>) -> Further {
         let each = deviation.rows().into_iter().zip(&self.scale);
-        let scaled = each.filter_map(|(row, scale)| Some(root_mean_square(row.iter().copied()) / (*scale)?));
+        let scaled = each.map(|(row, scale)| root_mean_square(row.iter().copied()) / scale);
         let own = quantiles(scaled.map(|off| if off.is_nan() { f64::INFINITY } else { off }).collect());
-        let over = own.into_iter().zip(self.limits).zip(SHARES).map(|((own, limit), share)| {
-            let ratio = if own == 0.0 { 0.0 } else { own / limit };
-            Further { share, ratio }
-        });
-        over.reduce(|most, next| if next.ratio > most.ratio { next } else { most }).expect("there are shares")
+        let beside = own.into_iter().zip(self.limits).zip(SHARES);
+        let beside = beside.map(|((own, limit), share)| Further { share, ratio: over(own, limit) });
+        beside.reduce(|most, next| if next.ratio > most.ratio { next } else { most }).expect("there are shares")
     }
 }
 
@@ -85,15 +83,12 @@ impl Further {
 }
 
 impl OfRuns {
-    /// Whether a run strays here at all.
-    fn strays(&self) -> bool {
-        self.strayed.iter().any(|strayed| *strayed > 0.0)
-    }
-
     /// How far runs stray that are in the middle, without one of them.
     fn typical(&self, without: Option<usize>) -> f64 {
         let others = self.strayed.iter().enumerate().filter(|(run, _)| Some(*run) != without);
-        median(others.map(|(_, strayed)| *strayed).collect()).max(self.least)
+        let mut others: Vec<f64> = others.map(|(_, strayed)| *strayed).collect();
+        others.sort_by(f64::total_cmp);
+        at_share(&others, 1.0 / 2.0).max(self.least)
     }
 }
 
@@ -107,11 +102,6 @@ pub(super) fn root_mean_square(values: impl Iterator<Item = f64>) -> f64 {
 fn quantiles(mut all: Vec<f64>) -> [f64; SHARES.len()] {
     all.sort_by(f64::total_cmp);
     SHARES.map(|share| at_share(&all, share))
-}
-
-fn median(mut all: Vec<f64>) -> f64 {
-    all.sort_by(f64::total_cmp);
-    at_share(&all, 1.0 / 2.0)
 }
 
 /// The one of sorted numbers that this share of them is not above.
