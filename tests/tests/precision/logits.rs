@@ -1,5 +1,9 @@
 //! Logits alone in a narrow type: the choices of experts that rounding decides move some rows by more than a limit of all of them tells.
 
+use reference::Site;
+use tools::judge::agreement::Agreement;
+use tools::judge::lens::Lens;
+use tools::judge::verdict::{SiteReport, Verdict};
 use tools::report::content::{Conclusion, Report};
 use tools::session::asked::Asked;
 use tools::session::dumped::Given;
@@ -33,4 +37,25 @@ fn those_of_transformers_pass() {
     let concluded: Vec<Conclusion> = reports.iter().map(Report::conclusion).collect();
     assert_eq!(concluded[0], Conclusion::Pass, "{concluded:?}");
     assert!(concluded.iter().all(|conclusion| *conclusion <= Conclusion::Inconclusive), "{concluded:?}");
+}
+
+/// Where the limit of noise is above the signal, the twin's share tells: as predicted, and above what chance makes equal.
+#[test]
+fn the_twin_tells_what_noise_drowns() {
+    let drowned = SiteReport { limit: Some(1.5), ..SiteReport::missing(0, Site::Logits, Lens::Local) };
+    let drowned = SiteReport { verdict: Verdict::Inconclusive, ..drowned };
+    let within = SiteReport { limit: Some(0.5), ..drowned.clone() };
+    let faulty = SiteReport { verdict: Verdict::Fault, ..drowned.clone() };
+    let cases = [
+        (&drowned, (600, 400.0), Verdict::Within),
+        (&drowned, (599, 400.0), Verdict::Inconclusive),
+        (&drowned, (199, 900.0), Verdict::Inconclusive),
+        (&within, (600, 400.0), Verdict::Inconclusive),
+        (&faulty, (600, 400.0), Verdict::Fault),
+    ];
+    for (report, (equal, unequal_expected), verdict) in cases {
+        let mut report = report.clone();
+        report.stands_to_twin(Some(Agreement { count: 1000, equal, bits: 0.9, unequal_expected, bits_expected: 0.9 }));
+        assert_eq!(report.verdict, verdict, "{equal} of 1000, where {unequal_expected} others are expected");
+    }
 }

@@ -31,11 +31,11 @@ pub(super) const OF_SUMS: f64 = 1.0 / 512.0;
 /// what is rounded to f32 at another place has, where sums hide nothing, more values that are others.
 const OF_ORDERS: f64 = 0.5 / 24.0;
 
-/// The share of values that may be the twin's by chance alone: neighbours of a narrow type are 2⁻⁸ of their size apart, and what is a
-/// tenth off is the same in one of some thirteen, or in one of six where it is close to what is looked for among many precisions.
+/// The share of values that chance makes equal: of values that are normally σ apart, and s from their neighbours, s / (√(2π) σ) are the
+/// same. That is a fifth where σ is 2 s, which in bf16 is about a hundredth of the value: what is further off has fewer.
 const BY_CHANCE: f64 = 0.2;
 
-/// So many values tell such shares apart.
+/// So many values tell shares apart by a fortieth: √(p (1 − p) / n).
 const MANY: usize = 256;
 
 /// Values that may be others where next to none are predicted.

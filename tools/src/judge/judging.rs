@@ -21,7 +21,7 @@ use crate::compare::metrics::unravel;
 use crate::failure::Failure;
 use crate::judge::spread::Spread;
 use crate::judge::stored::saved_as;
-use crate::judge::verdict::{ABOVE_SIGNAL, JudgedBy, SiteReport, Top, Verdict, Worst};
+use crate::judge::verdict::{JudgedBy, SiteReport, Top, Verdict, Worst};
 
 /// A bound carried through more matrix products than this says nothing; noise is measured instead.
 const CARRIED: u32 = 1;
@@ -301,7 +301,7 @@ impl Judge {
         }
         if report.verdict == Verdict::Within && floor.limit() > signal {
             report.verdict = Verdict::Inconclusive;
-            report.note = Some(ABOVE_SIGNAL.to_owned());
+            report.note = Some("the limit of the noise floor is above the signal".into());
         }
     }
 }

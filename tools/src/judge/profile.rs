@@ -319,10 +319,9 @@ fn means(mut agreements: Vec<(At, Agreement)>, is_wanted: impl Fn(Site) -> bool)
     let mean = |of: fn(&Agreement) -> f64| {
         agreements.iter().map(|(_, agreement)| of(agreement)).sum::<f64>() / agreements.len() as f64
     };
-    let share = |agreement: &Agreement| agreement.equal as f64 / agreement.count.max(1) as f64;
     let bits = |agreement: &Agreement| if agreement.bits < NOTHING { 0.0 } else { agreement.bits };
-    let least = agreements.iter().map(|(_, agreement)| share(agreement)).fold(1.0, f64::min);
-    (!agreements.is_empty()).then(|| Agreed { share: mean(share), bits: mean(bits), least })
+    let least = agreements.iter().map(|(_, agreement)| agreement.share()).fold(1.0, f64::min);
+    (!agreements.is_empty()).then(|| Agreed { share: mean(Agreement::share), bits: mean(bits), least })
 }
 
 /// The share of bits below which a site has none in common with the twin: three of 24, an eighth of the values' size. What is wrong

@@ -202,33 +202,30 @@ impl SiteReport {
     }
 }
 
-/// Why a comparison with runs that measure noise says nothing.
-pub(super) const ABOVE_SIGNAL: &str = "the limit of the noise floor is above the signal";
-
 impl SiteReport {
     /// Takes how the values stand to the twin's. A site whose every value is the twin's, bit for bit, is what a right
     /// implementation of this precision computes, however far its roundings happen to add up. So is one that has as many of them as is
-    /// predicted where noise alone says nothing, if these are more than chance makes equal, and one that has far fewer is hardly right.
+    /// predicted where the noise floor's limit is above the signal, if these are more than chance makes equal.
     pub fn stands_to_twin(&mut self, agreement: Option<Agreement>) {
         self.twin = agreement;
         let Some(agreement) = agreement else { return };
         if agreement.equal == agreement.count && self.verdict == Verdict::Suspicious {
             (self.verdict, self.suspicious) = (Verdict::Within, 0);
         }
-        if self.note.as_deref() != Some(ABOVE_SIGNAL) || !agreement.predicts_equal() {
+        let is_drowned = self.verdict == Verdict::Inconclusive && self.limit.is_some_and(|limit| limit > 1.0);
+        if !is_drowned || !agreement.predicts_equal() {
             return;
         }
         let (equal, expected) = (100.0 * agreement.share(), 100.0 * agreement.expected());
-        if agreement.has_predicted_equal() {
-            self.verdict = self.verdict.min(Verdict::Within);
-            self.note = Some(format!(
-                "{ABOVE_SIGNAL}, but {equal:.1} % of values are the twin's, bit for bit, where {expected:.1} % are expected"
-            ));
-        } else if 2.0 * equal < expected {
-            self.note = Some(format!(
-                "{ABOVE_SIGNAL}; {equal:.1} % of values are the twin's, bit for bit, where {expected:.1} % are expected of a right one: \
-                 it is wrong, or computed in a precision that is none of those known"
-            ));
-        }
+        let seen = format!(
+            "{}; {equal:.1} % of values are the twin's, bit for bit, where {expected:.1} % are expected of a right one",
+            self.note.take().unwrap_or_default()
+        );
+        self.note = Some(if agreement.has_predicted_equal() {
+            self.verdict = Verdict::Within;
+            seen
+        } else {
+            format!("{seen}: it may be wrong, or computed in a precision that is none of those known")
+        });
     }
 }
